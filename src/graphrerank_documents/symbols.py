@@ -38,7 +38,10 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 _STANDARD = sys.stdlib_module_names | {"std", "core", "alloc", "crate"}
 _DISTINCT = re.compile(r"_[^\W_]|[^\W_]\w*?(?:[^\W_]_[^\W_]|[a-z\d][A-Z])")  # private names, and names of two words
 _NOT_INDEXED = "read, but its symbols cannot be indexed"
-_MAX_LISTED, _MAX_STEPS, _MAX_HOPS, _MAX_PARTS = 64, 256, 12, 16
+_MAX_LISTED = 64  # maximum number of definitions of one name that are compared
+_MAX_STEPS = 256  # maximum number of look-ups to resolve a link
+_MAX_HOPS = 12  # maximum number of imports and bases that a link follows
+_MAX_PARTS = 16  # maximum number of components of a name
 
 #: Document number and section number.
 Place = tuple[int, int]
@@ -176,17 +179,18 @@ class SymbolIndex:
 
     def _name_whole(self, manifests: Collection[str]) -> None:
         """Infer the name of the package whose root is the top folder from the imports, because no path contains it."""
-        found: dict[str, Counter[str]] = {family: Counter() for family in ("python", "rust", "go")}
-        seen = {family: Counter[str]() for family in found}
+        # number of imports by the start of their name, and of those among them whose rest exists in the folder
+        seen = {family: Counter[str]() for family in ("python", "rust", "go")}
+        resolved = {family: Counter[str]() for family in seen}
         for family, document in zip(self.families, self.documents, strict=True):
             for parts in (name_parts(target) for target in document.imports.values() if target[:1] not in ("/", ".")):
-                if family not in found or not parts or parts[0] in _STANDARD or " " in parts[-1]:
+                if family not in seen or not parts or parts[0] in _STANDARD or " " in parts[-1]:
                     continue
                 for cut in range(1, min(len(parts), _MAX_PARTS if family == "go" else 2)):
                     name = ".".join(parts[:cut])
                     seen[family][name] += 1
-                    found[family][name] += self._is_known(family, parts[cut:])
-        for family, counts in found.items():
+                    resolved[family][name] += self._is_known(family, parts[cut:])
+        for family, counts in resolved.items():
             likely = [name for name, count in counts.items() if count > 0.75 * seen[family][name]]
             is_named = family == "go" and any(path.endswith("go.mod") for path in manifests)
             if likely and not is_named and (family == "go" or (family, "") in self.modules):

@@ -63,7 +63,9 @@ def _encoding(content: bytes, said: str) -> str:
     sample = content[:_SAMPLE]
     if b"\0" in sample:
         even, odd = (sample[place::2].count(0) * 4 > len(sample) for place in range(2))
-        return "utf-8" if even == odd else "utf-16-be" if even else "utf-16-le"
+        if even == odd:
+            return "utf-8"
+        return "utf-16-be" if even else "utf-16-le"
     try:
         said = codecs.lookup(said).name
         # decoding raises an error for codecs that are not text encodings, such as "hex"
