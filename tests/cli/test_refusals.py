@@ -19,6 +19,8 @@ REFUSED = [
         "unknown setting `operator.gcs.restart`, did you mean operator.gcs.restart_prob?",
     ),
     ("train.py +sede=3", "unknown setting 'sede'; the settings are"),
+    ("train.py trainer.max_epochs=abc", "`trainer.max_epochs`: input should be a valid integer, got 'abc'"),
+    ("train.py +trainer.max_epoch=3", "`trainer.max_epoch` is not an argument of lightning.Trainer, did you mean max_"),
     ("train.py seed=x", "`seed`: input should be a valid integer, got 'x'"),
     ("train.py batches.batch_size=1.5", "`batches.batch_size`: input should be a valid integer"),
     ("train.py augmentation.edge_dropout=x", "`augmentation.edge_dropout`: input should be a valid number"),

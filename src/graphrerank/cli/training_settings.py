@@ -20,6 +20,7 @@ from graphrerank.data.teachers import Teacher
 from graphrerank.evaluation.baselines import BASELINES
 from graphrerank.models.manifest import MANIFEST
 from graphrerank.rerank.graph_reranker import GraphReranker
+from graphrerank.training.checks import check_trainer_arguments
 from graphrerank.training.distillation import build_teacher, check_loss_and_teacher
 from graphrerank.training.fit import built_trainer, module_factory
 from graphrerank.training.resume import resume_arguments, run_folder
@@ -42,6 +43,8 @@ FURTHER = (
     "train_only",
     "calibration",
 )
+# the only trainer whose arguments are known
+LIGHTNING_TRAINER = "lightning.Trainer"
 # groups that are built separately for each model of a run
 BUILT_GROUPS = ("loss", "optimizer", "scheduler", "module", "callbacks", "trainer")
 
@@ -142,6 +145,10 @@ def read_train_run(command: CommandContext, run_dir: Path) -> TrainRun:
     configs = model_configs(cfg, run_dir)
     settings = fit_settings(cfg)
     groups = {name: {group: resolved(config[group]) for group in BUILT_GROUPS} for name, config in configs.items()}
+    for groups_of_model in groups.values():
+        trainer = groups_of_model["trainer"]
+        if trainer.get("_target_") == LIGHTNING_TRAINER:
+            check_trainer_arguments(trainer)
     model_choice = command.choice("model")
     rows = {
         name: ModelRow(config, portable_config(config), ConfiguredComponent(config.model, model_choice), groups[name])
