@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from hydra.errors import InstantiationException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue
 
 from graphrerank.cli.errors import is_users, message_of, terminating
 from graphrerank.cli.hydra_jobs import read_arguments, run_hydra
@@ -15,6 +16,14 @@ from graphrerank.models.manifest import MANIFEST
 from graphrerank.utils.checks import UserError, check_counts
 from tests.support import CONF
 from tests.support.commands import RunCommand
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "data.path"])
+def test_a_missing_setting_is_named(name: str) -> None:
+    settings = OmegaConf.create({"checkpoint": "???", "data": {"path": "???"}})
+    with pytest.raises(MissingMandatoryValue) as missing:
+        OmegaConf.select(settings, name, throw_on_missing=True)
+    assert message_of(missing.value) == f"`{name}` must be set, got nothing. Add {name}=..., which --help describes"
 
 
 def run_failing(error: BaseException, monkeypatch: pytest.MonkeyPatch, **environment: str) -> int:

@@ -76,17 +76,26 @@ def _is_of_hydra(error: BaseException) -> bool:
 def message_of(error: BaseException) -> str:
     """Return the message of an error. If Hydra raised the error, the message of its cause is added or used instead.
 
-    Hydra's advice to add a setting with ``+`` is removed, because commands only accept settings of ``conf``.
+    Hydra's advice to add a setting with ``+`` is removed, because commands only accept settings of ``conf``. A setting
+    that is required and missing is named.
 
     Args:
         error: Error that ended the command.
     """
+    missing = _missing_setting(error)
+    if missing:
+        return f"`{missing}` must be set, got nothing. Add {missing}=..., which --help describes"
     lines = [line for line in str(error).splitlines() if not line.strip().startswith("To append to your config")]
     message = "\n".join(lines) or type(error).__name__
     if not _is_of_hydra(error) or error.__cause__ is None:
         return message
     cause = message_of(error.__cause__)
     return cause if type(error).__name__ == "InstantiationException" else f"{message}\n{cause}"
+
+
+def _missing_setting(error: Any) -> str:
+    """Return the name of the required setting whose absence OmegaConf reports, or an empty string."""
+    return str(error.full_key or "") if type(error).__name__ == "MissingMandatoryValue" else ""
 
 
 def format_warning(*warning: Any, **further: Any) -> str:
