@@ -47,6 +47,7 @@ REFUSED = [
     (f"{FILMS} retriever=run retriever.path=nowhere.trec", "nowhere.trec: no such file"),
     ("train.py experiment=grapher_tables trainer.devices=2", "`trainer.devices` must be 1 for this job"),
     ("evaluate.py", "must name a system to evaluate, got none"),
+    ("evaluate.py checkpoint=base features=scores", "unknown setting `features`"),
     ("evaluate.py checkpont=nowhere", "unknown setting `checkpont`, did you mean checkpoint?"),
     ("evaluate.py checkpoint=attack datasets=[atack]", "`data` must be the name of a file of conf/data, got 'atack'"),
     (

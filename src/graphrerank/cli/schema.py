@@ -125,7 +125,9 @@ def composition_error(error: BaseException, name: str) -> UserError | None:
     if isinstance(error, MissingConfigException):
         refused = UserError(missing_file_message(error))
     else:
-        unknown = re.search(r"Key '[^']+' is not in struct\s+full_key: (\S+)", f"{error}\n{error.__cause__}")
+        message = f"{error}\n{error.__cause__}"
+        unknown = re.search(r"Key '[^']+' is not in struct\s+full_key: (\S+)", message)
+        unknown = unknown or re.match(r"Could not override '([\w.]+)'\. No match in the defaults list", message)
         if unknown is None:
             return None
         group, is_nested, _ = unknown[1].rpartition(".")
