@@ -180,7 +180,7 @@ def test_without_vectors_neighbours_are_ranked_by_the_graph() -> None:
     assert retriever.retrieve(bare_query).nodes.tolist() == [[3, 0, 4]]
     assert retriever.feature_names[2:4] == ("bm25_score", "hops")
     assert build(encoded, structure_weight=0).retrieve(FOX).nodes.tolist() == [[3, 0, 2]]
-    with pytest.raises(ValueError, match=r"Choose an encoder .* or .*retriever\.similarity_weight=0"):
+    with pytest.raises(ValueError, match=r"Choose an encoder .* or .*similarity_weight=0 of ExpandRetriever"):
         build(graph)
     with pytest.raises(ValueError, match="`queries` must have vectors"):
         build(encoded, similarity_weight=0).retrieve(bare_query)

@@ -228,7 +228,7 @@ def indexed_corpus(command: CommandContext, artifacts: ServedArtifacts, settings
     encoder = cfg.encoder
     if encoder is None and command.choice("encoder") != NONE:
         encoder = parts.settings("encoder", "minilm")
-    pipeline = cfg.pipeline or parts.settings("pipeline", "expand_then_rerank")
+    pipeline = cfg.pipeline or parts.settings("pipeline", default_pipeline(has_encoder=encoder is not None))
     if artifacts.are_compared and not ends_with_checkpoint(pipeline):
         raise UserError(NEEDS_RERANKER)
     retriever = as_yaml(cfg.retriever or parts.settings("retriever", "dense"))
@@ -246,6 +246,15 @@ def indexed_corpus(command: CommandContext, artifacts: ServedArtifacts, settings
         language=cfg.language,
     )
     return IndexedCorpus(folder, load, query_encoder, takes_documents=cfg.documents)
+
+
+def default_pipeline(*, has_encoder: bool) -> str:
+    """Return the name of the pipeline that searches a corpus if none is configured.
+
+    Args:
+        has_encoder: Whether there is a text encoder. If not, the corpus is searched without vectors.
+    """
+    return "expand_then_rerank" if has_encoder else "expand_then_rerank_bm25"
 
 
 def compared_pipelines(

@@ -109,7 +109,8 @@ class Expander:
         if self.similarity_weight and self.graph.embedding is None:
             raise UserError(
                 "`graph` must have an embedding, got None. Choose an encoder (encoder=minilm), or rank neighbours by "
-                "graph structure only (retriever.similarity_weight=0)"
+                "graph structure only: similarity_weight=0 of ExpandRetriever (retriever=run_expand, "
+                "pipeline=expand_then_rerank_bm25)"
             )
 
     def candidates(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from graphrerank.cli.http_service import default_pipeline
+from graphrerank.config.components import ComponentFactory
 from graphrerank.config.yaml_components import (
     as_yaml,
     build_cached_encoder,
@@ -96,6 +98,21 @@ def test_a_corpus_folder_is_searched_as_its_data_set(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
     assert encoders[0] is encoders[1]  # loaded once in a worker, whichever engine asks
     assert shared() is encoders[0]
+
+
+def test_a_corpus_without_vectors_is_searched_by_words_and_edges(tmp_path: Path) -> None:
+    rows = [{"_id": "a", "text": "The red bridge over the river."}, {"_id": "b", "text": "Built in 1920."}]
+    rows += [{"_id": f"p{i}", "text": f"Bread number {i}."} for i in range(80)]
+    folder = write_dataset(tmp_path / "data", corpus=rows, queries=[], edges=[("a", "b", "next")])
+    prepare_corpus(Dataset.from_folder(folder, splits={}), tmp_path / "corpus", encoder=None)
+    parts = ComponentFactory()
+    assert default_pipeline(has_encoder=True) == "expand_then_rerank"
+    pipeline = as_yaml(parts.settings("pipeline", default_pipeline(has_encoder=False)))
+    make_pipeline = partial(build_pipeline, pipeline, BM25_RETRIEVER, checkpoint="base")
+    corpus = load_corpus(tmp_path / "corpus", make_pipeline=make_pipeline, cache=tmp_path)
+    request = SearchRequest(query="red bridge", top_n=2)
+    results = SearchEngine(lambda _: corpus, tmp_path).answer({"a": request})["a"].results
+    assert {result.doc_id for result in results} == {"a", "b"}  # b has no word of the query
 
 
 def test_the_language_of_an_index(tmp_path: Path) -> None:
