@@ -140,20 +140,32 @@ def prepare_training(
     reader = pair_reader(parts, pair_encoder) if reads_pairs else None
     if retriever.settings is not None:
         retriever = replace(retriever, instance=None)
-    preparation = _Preparation(
-        parts,
-        retriever=retriever,
-        encoder=encoder,
-        pair_encoder=pair_encoder,
-        reads_vectors=any(declared.reads_vectors for declared in inputs),
-        features=features,
-        settings=settings,
-        teacher=teacher,
-    )
+    reads_vectors = any(declared.reads_vectors for declared in inputs)
+    completion = _Completion(parts, pair_encoder=pair_encoder, features=features, settings=settings, teacher=teacher)
     prepared: dict[str, PreparedDataset] = {}
     for name, dataset in data.items():
-        is_first = not prepared
-        prepared[name] = preparation.prepare(name, dataset, table_split=table_split if is_first else None)
+        splits = _Splits(settings.train_split, settings.val_split, None if prepared else table_split)
+        required_splits = [splits.train, *splits.evaluated]
+        if settings.buffer is None:
+            candidates = parts.prepare(
+                dataset,
+                retriever=retriever,
+                encoder=encoder,
+                reads_vectors=reads_vectors,
+                splits=required_splits if teacher is None else (),  # a teacher's scores replace missing judgements
+            )
+        else:
+            match_features = TextMatchFeatures(features)
+            candidates = parts.prepare_on_disk(
+                dataset,
+                retriever=retriever,
+                encoder=encoder,
+                reads_vectors=reads_vectors,
+                splits=required_splits,
+                add_features=match_features,
+                features=match_features.description,
+            )
+        prepared[name] = completion.complete(name, candidates, splits)
     if reader is not None:
         prepared = {name: parts.with_pair_encoder(dataset, reader) for name, dataset in prepared.items()}
     training_data = TrainingData(prepared, data, retriever, encoder, pair_encoder, teacher)
@@ -183,15 +195,14 @@ class _Splits:
 
 
 @dataclass(frozen=True)
-class _Preparation:
-    """Preparation of each data set of a training run. All attributes are arguments of :func:`prepare_training`.
+class _Completion:
+    """Completion of the candidates of each data set of a training run.
+
+    All attributes are arguments of :func:`prepare_training`.
 
     Attributes:
         parts: Factory that builds the components.
-        retriever: Retriever that produces the candidates.
-        encoder: Text encoder. None if nothing is encoded.
         pair_encoder: Cross-encoder. None if no cross-encoder is used.
-        reads_vectors: Whether vectors of queries and passages are inputs of a model.
         features: Settings in the form of a file of ``conf/features``.
         settings: Settings of the training.
         teacher: Teacher whose scores the training uses. None without distillation.
@@ -199,20 +210,15 @@ class _Preparation:
 
     parts: ComponentFactory
     _: KW_ONLY
-    retriever: ConfiguredComponent
-    encoder: ConfiguredComponent | None
     pair_encoder: ConfiguredComponent | None
-    reads_vectors: bool
     features: Mapping[str, Any]
     settings: FitSettings
     teacher: Teacher | None
 
-    def prepare(self, name: str, dataset: ConfiguredComponent, *, table_split: str | None) -> PreparedDataset:
-        """Prepare one data set: candidates, limits on the number of queries, teacher scores, and features."""
-        splits = _Splits(self.settings.train_split, self.settings.val_split, table_split)
-        prepared = self._with_candidates(dataset, splits)
-        if self.teacher is not None and table_split is not None:
-            _check_table_split(prepared, table_split, val_split=splits.val)
+    def complete(self, name: str, prepared: PreparedDataset, splits: _Splits) -> PreparedDataset:
+        """Limit the number of queries of a data set, and add the scores of the teacher and the features."""
+        if self.teacher is not None and splits.table is not None:
+            _check_table_split(prepared, splits.table, val_split=splits.val)
         unjudged = unjudged_queries(prepared.dataset)
         if self.settings.num_queries is not None:
             prepared = _limit_queries(prepared, self.settings.num_queries, splits)
@@ -226,31 +232,6 @@ class _Preparation:
             prepared = self.parts.with_cross_encoder(prepared, self.pair_encoder, scored_queries, top_k=top_k)
         # a data set on disk already has its text-match features
         return prepared if self.settings.buffer is not None else with_matches(prepared, self.features)
-
-    def _with_candidates(self, dataset: ConfiguredComponent, splits: _Splits) -> PreparedDataset:
-        """Load and encode a data set and retrieve its candidates: on disk with a shuffle buffer, otherwise in memory.
-
-        With a teacher, a split may be missing, because the teacher's scores replace judgements.
-        """
-        required_splits = [splits.train, *splits.evaluated]
-        if self.settings.buffer is None:
-            return self.parts.prepare(
-                dataset,
-                retriever=self.retriever,
-                encoder=self.encoder,
-                reads_vectors=self.reads_vectors,
-                splits=required_splits if self.teacher is None else (),
-            )
-        match_features = TextMatchFeatures(self.features)
-        return self.parts.prepare_on_disk(
-            dataset,
-            retriever=self.retriever,
-            encoder=self.encoder,
-            reads_vectors=self.reads_vectors,
-            splits=required_splits,
-            add_features=match_features,
-            features=match_features.description,
-        )
 
 
 def _check_table_split(prepared: PreparedDataset, table_split: str, *, val_split: str) -> None:
