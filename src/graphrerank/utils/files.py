@@ -606,7 +606,8 @@ def hash_files(files: Sequence[Path]) -> str:
             while block := stream.read(1 << 20):
                 sha.update(block)
     digest = sha.hexdigest()
-    size, last_change = sum(version.size for version in versions), max((v.changed for v in versions), default=0)
+    size = sum(version.size for version in versions)
+    last_change = max((version.changed for version in versions), default=0)
     if size >= REMEMBERED_BYTES and time.time_ns() - last_change > SETTLED_NANOSECONDS:
         _HASHES[versions] = digest
     return digest
