@@ -220,6 +220,9 @@ RENAMED: dict[tuple[str, str], str] = {  # (old module, old name) -> name in the
     ("graphrerank.models.manifest", "check_file"): "check_artifact_file",
     ("graphrerank.rerank.edge_forms", "read_edges"): "parse_edges",
     ("graphrerank.utils.safe_loading", "file_of"): "untrusted_file",
+    ("graphrerank_papers.builders.tables", "Reference"): "ForeignKey",
+    ("graphrerank_papers.grapher.text_rich_graph", "Mention"): "NodeMention",
+    ("graphrerank_papers.retag.builder", "Part"): "SummarisedGraph",
     ("graphrerank.serving.rerank_request", "EdgeEffect"): "EdgeEffectResult",
 }
 

@@ -7,11 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from graphrerank._moved import moved_names
 from graphrerank.data.readers.records import Record
 from graphrerank.installation.extras import require_extra
 from graphrerank.utils.checks import UserError, check_choice
 from graphrerank_papers.builders.builder import DatasetWriter, builder
 from graphrerank_papers.builders.raw_files import RawFile, RawFiles
+
+__getattr__ = moved_names(__name__)
 
 SPIDER_SPLITS = {
     "train_spider.json": "train", "train_others.json": "train_others", "dev.json": "dev", "test.json": "test",
@@ -36,9 +39,6 @@ class ForeignKey(NamedTuple):
     column: str
     target: str
     target_column: str
-
-
-Reference = ForeignKey  # its former name
 
 
 class UnreadableSqlError(UserError):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from graphrerank._moved import moved_names
 from graphrerank.corpus import CorpusGraph
 from graphrerank.corpus.edge_types import REFERENCE
 from graphrerank.data.dataset import Dataset
@@ -16,6 +17,8 @@ from graphrerank.knowledge.passage_knowledge import Entity, Knowledge, Knowledge
 from graphrerank.text import normalize_entity
 from graphrerank.utils.checks import check_counts
 from graphrerank_papers.knowledge.corpus_knowledge import grouped
+
+__getattr__ = moved_names(__name__)
 
 #: Prefix of the id of a node that is a whole passage.
 PASSAGE = "passage:"
@@ -33,9 +36,6 @@ class NodeMention(NamedTuple):
     name: str
     description: str
     passage: int
-
-
-Mention = NodeMention  # its former name
 
 
 def load_text_rich_graph(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphrerank._moved import moved_names
 from graphrerank.core.queries import IndexEncoder
 from graphrerank.knowledge.passage_knowledge import KnowledgeExtractor
 from graphrerank.language_models.answer_cache import ChatModel
@@ -43,6 +44,8 @@ from graphrerank_papers.retag.steps import (
     ReTAGPrompts,
     covering_threshold,
 )
+
+__getattr__ = moved_names(__name__)
 
 Steps = ExtractiveSteps | GenerativeSteps
 
@@ -78,9 +81,6 @@ class SummarisedGraph(NamedTuple):
     graph: Subgraph
     hierarchy: Hierarchy
     summaries: GraphSummaries
-
-
-Part = SummarisedGraph  # its former name
 
 
 @dataclass(frozen=True, eq=False)
